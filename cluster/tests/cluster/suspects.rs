@@ -251,11 +251,8 @@ fn recipient_alone_at_second_crash_is_dead_until_requeued() {
         });
         let [(run, 1, text)] = &letters[..] else { panic!("{letters:?}") };
         assert_eq!(text, "node crashed composing it");
-        life.put(Command::Requeue(Requeue {
-            picked: vec![PickedRecipients { run: *run, recipients: vec![] }],
-            pool: None,
-        }))
-        .await;
+        let letters = vec![PickedRecipients { run: *run, recipients: vec![] }].into();
+        life.put(Command::Requeue(Requeue { letters, pool: None })).await;
         life.until_counted(RecipientState::Sent, 3).await;
         assert_eq!(sink.accepted_count(), 3);
     }));

@@ -229,7 +229,7 @@ impl Clients {
         }
         let operation = Operation::Resend { run: run.to_string(), recipient: Some(recipient) };
         let picked = vec![PickedRecipients { run, recipients: vec![number] }];
-        self.once(operation, Command::Requeue(Requeue { picked, pool: None })).await;
+        self.once(operation, Command::Requeue(Requeue { letters: picked.into(), pool: None })).await;
     }
 
     async fn once(&self, operation: Operation, command: Command) {

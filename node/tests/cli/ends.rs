@@ -102,16 +102,19 @@ async fn takes_and_goes() -> String {
 #[tokio::test]
 async fn call_that_could_act_twice_is_not_repeated() {
     let address = takes_and_goes().await;
-    let answer = v1::RequeueDeadLettersResponse { requeued: 1, index: 7, ..Default::default() };
-    let fake = Fake::answering("RequeueDeadLetters", answer).await;
+    let fake = Fake::answering("ResumeRun", v1::ResumeRunResponse::default()).await;
     let both = format!("--endpoint {address},{} --yes -o json", fake.address());
-    let ended = reveille(&format!("{both} dead-letter requeue r1.0 #3")).await;
+    let ended = reveille(&format!("{both} run resume r1.0")).await;
     assert_eq!((ended.code, ended.error()["reason"].as_str()), (Some(8), Some("ANSWER_LOST")), "{ended:?}");
     assert_eq!(fake.methods(), [""; 0], "no other node was asked");
 
     let fake = Fake::answering("GetRun", v1::GetRunResponse::default()).await;
     let ended = reveille(&format!("--endpoint {address},{} run show r1.0", fake.address())).await;
     assert_eq!(ended.code, Some(0), "a read is asked again elsewhere: {ended:?}");
+    let answer = v1::RequeueDeadLettersResponse { requeued: 1, index: 7, ..Default::default() };
+    let fake = Fake::answering("RequeueDeadLetters", answer).await;
+    let ended = reveille(&format!("--endpoint {address},{} dead-letter requeue r1.0 #3", fake.address())).await;
+    assert_eq!(ended.code, Some(0), "so is a write with a request id: {ended:?}");
 }
 
 #[tokio::test]

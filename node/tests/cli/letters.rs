@@ -144,6 +144,8 @@ async fn requeue_by_reason_is_counted_confirmed_and_done_by_pages() {
         requested.iter().filter(|requested| !requested.validate_only).collect();
     assert_eq!(done.iter().map(|requested| requested.page_token.as_str()).collect::<Vec<_>>(), ["", "p"]);
     assert!(done.iter().all(|requested| requested.all && requested.pool == "backup" && requested.run.is_empty()));
+    let ids: Vec<&str> = done.iter().map(|requested| requested.request_id.as_str()).collect();
+    assert!(!ids[0].is_empty() && ids[1].starts_with("page-"), "each page is a request of its own: {ids:?}");
     let all = fake.reveille("dead-letter discard").await;
     assert!(all.code == Some(2) && all.stderr.contains("which dead letters? nothing says it"), "{all:?}");
     let nowhere = run(command(&words[..4]).args(["--all", "--yes", "--pool", ""])).await;

@@ -174,9 +174,11 @@ fn refuses_key(id: &str) -> bool {
 }
 
 /// Requests with a key that need a state or an outcome which this test does not make, and what tests them.
-const REPEATED_ELSEWHERE: [(&str, &str); 6] = [
+const REPEATED_ELSEWHERE: [(&str, &str); 8] = [
     ("AbortRotation", "rotation.rs"),
+    ("DiscardDeadLetters", "tests/dead_letters.rs of the services"),
     ("FinishUpgrade", "upgrade.rs"),
+    ("RequeueDeadLetters", "tests/dead_letters.rs of the services"),
     ("ResolveDoubts", "tests/decisions.rs of the services"),
     ("RotateAuthority", "rotation.rs"),
     ("SealAudience", "audience.rs"),
@@ -324,9 +326,11 @@ const KEYED_WRITES: [(&str, &str); 12] = [
     ("UpdateSchedule", "/schedule/etag"),
 ];
 /// Writes with a key that are made once in the life of a state, and what tests them.
-const ONCE: [(&str, &str); 4] = [
+const ONCE: [(&str, &str); 6] = [
     ("AbortRotation", "rotation.rs"),
+    ("DiscardDeadLetters", "tests/dead_letters.rs of the services"),
     ("FinishUpgrade", "upgrade.rs"),
+    ("RequeueDeadLetters", "tests/dead_letters.rs of the services"),
     ("ResolveDoubts", "tests/decisions.rs of the services"),
     ("RotateAuthority", "rotation.rs"),
 ];

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 use jiff::Timestamp;
+use reveille_ledger::ids::Hash;
 use reveille_proto::admin::v1::{
     CountDeadLettersRequest, DeadLetter, DeadLetterFilter, DeadLetterGroup, DeadLetterReason,
     DiscardDeadLettersRequest, DiscardDeadLettersResponse, ListDeadLettersRequest, RequeueDeadLettersRequest,
@@ -282,10 +283,9 @@ async fn requeue(context: &CommandContext<'_>, tenant: String, args: RequeueArgs
         verb: "requeued",
         prompt: format!("Send again{by}"),
         asks: letters.recipients.is_empty(),
-        requested: |request: DiscardDeadLettersRequest| {
-            let DiscardDeadLettersRequest { tenant, run, recipients, all, filter, validate_only, page_token } = request;
+        requested: |request: RequeueDeadLettersRequest| {
             let pool = pool.clone().unwrap_or_default();
-            RequeueDeadLettersRequest { tenant, run, recipients, all, filter, pool, validate_only, page_token }
+            RequeueDeadLettersRequest { pool, ..request }
         },
         batch: |answer: RequeueDeadLettersResponse| Batch {
             moved: answer.requeued,
@@ -303,7 +303,11 @@ async fn discard(context: &CommandContext<'_>, tenant: String, letters: &Letters
         verb: "discarded",
         prompt: "Take off the list for good".to_owned(),
         asks: true,
-        requested: |request: DiscardDeadLettersRequest| request,
+        requested: |request: RequeueDeadLettersRequest| {
+            let RequeueDeadLettersRequest { tenant, run, recipients, all, filter, .. } = request;
+            let RequeueDeadLettersRequest { validate_only, page_token, request_id, .. } = request;
+            DiscardDeadLettersRequest { tenant, run, recipients, all, filter, validate_only, page_token, request_id }
+        },
         batch: |answer: DiscardDeadLettersResponse| {
             let (moved, index, next) = (answer.discarded, answer.index, answer.next_page_token);
             Batch { moved, index, next, ..Batch::default() }
@@ -318,7 +322,7 @@ struct LetterOperation<R, B> {
     prompt: String,
     /// True if the command asks for confirmation first.
     asks: bool,
-    /// Makes its request of that of a discard.
+    /// Makes its request of that of a requeue.
     requested: R,
     /// Reads its answer.
     batch: B,
@@ -329,23 +333,24 @@ async fn carry_out<Q: Unary>(
     context: &CommandContext<'_>,
     tenant: String,
     letters: &Letters,
-    operation: LetterOperation<impl Fn(DiscardDeadLettersRequest) -> Q, impl Fn(Q::Response) -> Batch>,
+    operation: LetterOperation<impl Fn(RequeueDeadLettersRequest) -> Q, impl Fn(Q::Response) -> Batch>,
 ) -> Result<(), Stop> {
     let words = selection(letters)?;
     let LetterOperation { verb, prompt, asks, requested, batch } = operation;
     let is_named = !letters.recipients.is_empty();
-    let request = DiscardDeadLettersRequest {
+    let request = RequeueDeadLettersRequest {
         tenant,
         run: letters.run.clone().unwrap_or_default(),
         recipients: letters.recipients.clone(),
         all: !is_named,
         filter: (!is_named).then(|| to_filter(&letters.filter)),
-        validate_only: true,
-        page_token: String::new(),
+        ..RequeueDeadLettersRequest::default()
     };
     let requested = async |validate_only: bool, page_token: String| {
-        let safety = if validate_only { RetrySafety::Read } else { RetrySafety::Once };
-        let request = requested(DiscardDeadLettersRequest { validate_only, page_token, ..request.clone() });
+        let safety = if validate_only { RetrySafety::Read } else { RetrySafety::Repeatable };
+        // A dry run counts what is dead now, whatever an earlier call with the id did.
+        let request_id = if letters.dry_run { String::new() } else { id_of_page(context, &page_token) };
+        let request = requested(RequeueDeadLettersRequest { validate_only, page_token, request_id, ..request.clone() });
         context.restart_default_limit();
         Ok::<_, Failure>(batch(context.client.ask(safety, request).await?))
     };
@@ -364,6 +369,14 @@ async fn carry_out<Q: Unary>(
     }
     let done = total(verb, async |token| requested(false, token).await).await?;
     report(context, letters, verb, &done)
+}
+
+/// Returns the request id of a page: that of the command for the first one, and one of its own for each other page.
+fn id_of_page(context: &CommandContext<'_>, page_token: &str) -> String {
+    match (context.client.request_id(), page_token) {
+        (command, "") => command.to_owned(),
+        (command, token) => format!("page-{}", Hash::of(format!("{command} {token}").as_bytes())),
+    }
 }
 
 /// Prints how many moved, or would. Fails with "partly done" if some stay dead letters.

@@ -92,9 +92,9 @@ impl Ledger {
             Command::RunResume(resume) => AuditObject::Run(resume.run),
             Command::RunCancel(run) => AuditObject::Run(*run),
             Command::Decide(decide) => AuditObject::Recipients(decide.run, decide.recipients.len() as u32),
-            Command::Requeue(Requeue { picked, .. }) | Command::Discard(picked) => match picked.as_slice() {
+            Command::Requeue(Requeue { letters, .. }) | Command::Discard(letters) => match letters.picked.as_slice() {
                 [one] => AuditObject::Recipients(one.run, one.recipients.len() as u32),
-                runs => items(runs.len()),
+                runs => items(runs.iter().map(|of_run| of_run.recipients.len()).sum()),
             },
             Command::OptOut(optout) => items(optout.keys.len()),
             Command::ArchiveLossAccept(lost) => items(lost.len()),
@@ -164,6 +164,7 @@ fn words(command: &Command) -> (Option<&str>, Option<&str>) {
         Command::ScheduleEdit(edit) => (edit.request.as_deref(), None),
         Command::Backfill(backfill) => (backfill.request.as_deref(), None),
         Command::Decide(decide) => (decide.request.as_deref(), None),
+        Command::Requeue(Requeue { letters, .. }) | Command::Discard(letters) => (letters.request.as_deref(), None),
         Command::SchedulePause(pause) => (None, Some(&pause.reason)),
         Command::RunPause(pause) => (None, Some(&pause.reason)),
         Command::OptOutTakeBack(back) => (None, Some(&back.reason)),
@@ -180,6 +181,9 @@ fn audit_outcome(outcome: &CommandOutcome) -> AuditOutcome {
         CommandOutcome::Refused(refusal) => return AuditOutcome::Refused(refusal.into()),
         CommandOutcome::Schedules(results) => items(results),
         CommandOutcome::ChangedByRun(results) => items(results),
+        CommandOutcome::DeadLetters { moved, cancelled, .. } => {
+            AuditOutcome::Partly { done: moved.recipients as u32, refused: *cancelled as u32 }
+        }
         CommandOutcome::Fired(results) => items(results),
         CommandOutcome::Claimed(results) => items(results),
         CommandOutcome::Messages(results) => items(results),

@@ -51,7 +51,7 @@ pub use gap::{BackfillBatch, GapLookups};
 
 use self::bounds::refuse_if;
 use crate::DEFAULT_TENANT;
-use crate::command::{Actor, AudienceSeal, Command, Decide, Decision, Entry};
+use crate::command::{Actor, AudienceSeal, Command, Decide, Decision, Entry, Requeue};
 use crate::effect::Effect;
 use crate::fingerprint::fingerprint;
 use crate::injected_bugs::Bug;
@@ -291,6 +291,10 @@ impl Ledger {
                 run = decide.run.to_string();
                 (&*self.page_of(decide.run)?.1.tenant, ("decide", run.as_str()), decide.request.as_deref()?, body_hash)
             }
+            Command::Requeue(Requeue { letters, .. }) | Command::Discard(letters) => {
+                let method = if matches!(command, Command::Requeue(_)) { "requeue" } else { "discard" };
+                (letters.tenant.as_str(), (method, letters.of.as_str()), letters.request.as_deref()?, letters.body_hash)
+            }
             _ => return None,
         };
         Some(StoredRequest::new(tenant, resource, request, body_hash))
@@ -319,7 +323,7 @@ impl Ledger {
             Command::RunCancel(run) => self.run_cancel(context, *run, None),
             Command::Decide(decide) => self.decide(context, decide),
             Command::Requeue(requeue) => self.requeue(context, requeue),
-            Command::Discard(picked) => Ok(self.discard(context, picked)),
+            Command::Discard(letters) => self.discard(context, letters),
             Command::OptOut(optout) => Ok(self.opt_out(context, optout)),
             Command::Quarantine(quarantine) => self.quarantine(context, quarantine),
             Command::TestClock => self.choose_test_clock(context),

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use super::Context;
 use super::gap::GapLookups;
-use crate::command::{PickedRecipients, Requeue};
+use crate::command::{PickedLetters, PickedRecipients, Requeue};
 use crate::model::{
     Bitmap, ChangedRecipients, ChunkKey, CommandOutcome, CommandRefusal, Impossible, Ledger, RecipientState,
     RunEventKind, remove_from_all,
@@ -26,8 +26,32 @@ impl Ledger {
         {
             return Err(Impossible::PoolWithoutRelay(pool.clone()).into());
         }
-        let moved = requeue.picked.iter().map(|picked| self.requeue_of(context, picked, requeue.pool.as_deref()));
-        Ok(CommandOutcome::ChangedByRun(moved.collect()))
+        let pool = requeue.pool.as_deref();
+        self.move_letters(&requeue.letters, |ledger, picked| ledger.requeue_of(context, picked, pool))
+    }
+
+    /// Moves the picked recipients of each run, and adds up the numbers. The refusal of the only run is that of the
+    /// command. The sum is stored as the answer, so its size does not depend on the number of runs.
+    fn move_letters(
+        &mut self,
+        letters: &PickedLetters,
+        mut of_run: impl FnMut(&mut Ledger, &PickedRecipients) -> Result<ChangedRecipients, CommandRefusal>,
+    ) -> Result<CommandOutcome, CommandRefusal> {
+        let (mut moved, mut cancelled) = (ChangedRecipients::default(), letters.cancelled);
+        for picked in &letters.picked {
+            match of_run(self, picked) {
+                Ok(ChangedRecipients { recipients, inside_gap }) => {
+                    moved.recipients += recipients;
+                    moved.inside_gap += inside_gap;
+                }
+                Err(refusal) if letters.picked.len() == 1 => return Err(refusal),
+                Err(_) => {
+                    let left = self.dead_numbers(picked).map_or(0, |numbers| numbers.len() as u64);
+                    cancelled = cancelled.saturating_add(left);
+                }
+            }
+        }
+        Ok(CommandOutcome::DeadLetters { moved, cancelled, rest: letters.rest })
     }
 
     /// Requeues recipients of one run. It leaves out recipients with an email of another run within `min_gap` (P17): a
@@ -77,8 +101,12 @@ impl Ledger {
     }
 
     /// Discards dead letters; the recipients stay dead.
-    pub(super) fn discard(&mut self, context: &mut Context, picked: &[PickedRecipients]) -> CommandOutcome {
-        CommandOutcome::ChangedByRun(picked.iter().map(|picked| self.discard_of(context, picked)).collect())
+    pub(super) fn discard(
+        &mut self,
+        context: &mut Context,
+        letters: &PickedLetters,
+    ) -> Result<CommandOutcome, CommandRefusal> {
+        self.move_letters(letters, |ledger, picked| ledger.discard_of(context, picked))
     }
 
     fn discard_of(

@@ -111,7 +111,7 @@ pub enum Command {
     /// Sends dead recipients again. Their attempts are counted from zero.
     Requeue(Requeue),
     /// Takes dead recipients off the dead-letter list. They stay dead.
-    Discard(Vec<PickedRecipients>),
+    Discard(PickedLetters),
     /// Stops all emails of a tenant to these recipients (P15).
     OptOut(OptOut),
     /// Blocks a schedule or pauses a run that makes the leader fail (P13).

@@ -2,7 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::{ArchivePartKey, Decider, Fence, Hash, OccurrenceName, PageId, RunFile, RunId, ScheduleId};
+use crate::model::{
+    ArchivePartKey, Decider, Fence, Hash, OccurrenceName, PageId, RecipientId, RunFile, RunId, ScheduleId,
+};
 
 /// Arguments of [`Command::RunBlock`](super::Command::RunBlock). The mark is only shown to users; claims depend on what
 /// each node has.
@@ -99,11 +101,38 @@ pub struct PickedRecipients {
     pub recipients: Vec<u32>,
 }
 
+/// Arguments of [`Command::Discard`](super::Command::Discard): the dead letters that one request selects, or one page
+/// of them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PickedLetters {
+    /// Request id; `None` if the caller gave none. A repeat finds other dead letters, and moves none of them.
+    pub request: Option<String>,
+    /// Hash of the request. It tells a repeat from another request with the same id.
+    pub body_hash: Hash,
+    /// Tenant of the runs.
+    pub tenant: String,
+    /// The run, as the request names it.
+    pub of: String,
+    /// Recipients, by run.
+    pub picked: Vec<PickedRecipients>,
+    /// Number of dead letters that the proposer left out because their run is cancelled.
+    pub cancelled: u64,
+    /// Recipient after which the next page begins; `None` if this is the last one.
+    pub rest: Option<RecipientId>,
+}
+
+impl From<Vec<PickedRecipients>> for PickedLetters {
+    /// Recipients that no request selects.
+    fn from(picked: Vec<PickedRecipients>) -> PickedLetters {
+        PickedLetters { picked, ..PickedLetters::default() }
+    }
+}
+
 /// Arguments of [`Command::Requeue`](super::Command::Requeue).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Requeue {
-    /// Recipients, by run.
-    pub picked: Vec<PickedRecipients>,
+    /// The dead letters.
+    pub letters: PickedLetters,
     /// Pool that sends them from now on. `None`: the pool does not change.
     pub pool: Option<String>,
 }

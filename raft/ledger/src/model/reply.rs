@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::{CommandRefusal, Epoch, Fence, RunId, ScheduleId, Time};
+use crate::model::{CommandRefusal, Epoch, Fence, RecipientId, RunId, ScheduleId, Time};
 
 /// Reply to one entry, equal on every replica.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -69,12 +69,21 @@ pub enum CommandOutcome {
     /// For each schedule of [`Command::SchedulesCreate`](crate::command::Command::SchedulesCreate): its id, or why it
     /// was refused.
     Schedules(Vec<Result<ScheduleCreation, CommandRefusal>>),
-    /// For each run with picked recipients: the numbers, or why the run was refused.
+    /// For each run of a decision: the numbers, or why the run was refused.
     ChangedByRun(Vec<Result<ChangedRecipients, CommandRefusal>>),
     /// For each message: its run, or why it was refused.
     Messages(Vec<Result<MessageReceipt, CommandRefusal>>),
     /// The version of the template that has the content.
     Template(u32),
+    /// Dead letters were requeued or discarded.
+    DeadLetters {
+        /// The numbers of all runs.
+        moved: ChangedRecipients,
+        /// Number of dead letters whose run is cancelled, or was refused for another reason.
+        cancelled: u64,
+        /// Recipient after which the next page of the request begins; `None` if nothing is left.
+        rest: Option<RecipientId>,
+    },
 }
 
 /// A message that the ledger has.
@@ -104,7 +113,7 @@ impl ScheduleCreation {
     }
 }
 
-/// Numbers of picked recipients of one run.
+/// Numbers of picked recipients.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChangedRecipients {
     /// Recipients that changed their state.

@@ -113,7 +113,7 @@ fn record_has_caller_object_reason_and_outcome() {
     assert_eq!(test.last().reason.as_deref(), Some("ä".repeat(128).as_str()), "cut between characters");
     assert_eq!(test.last().outcome, AuditOutcome::Refused(RefusalKind::NoSuchRun));
     let picked = vec![PickedRecipients { run, recipients: vec![3, 4] }];
-    test.put(Actor::Insecure, Command::Discard(picked));
+    test.put(Actor::Insecure, Command::Discard(picked.into()));
     assert_eq!(test.last().object, AuditObject::Recipients(run, 2));
     check_chain(&test.ledger, Hash::default());
 }

@@ -497,9 +497,10 @@ fn wild_command(fence: Fence) -> impl Strategy<Value = Command> {
             request: None,
         })),
         (run(), numbers(), prop::option::of(text())).prop_map(|(run, recipients, pool)| {
-            Command::Requeue(Requeue { picked: vec![PickedRecipients { run, recipients }], pool })
+            Command::Requeue(Requeue { letters: vec![PickedRecipients { run, recipients }].into(), pool })
         }),
-        (run(), numbers()).prop_map(|(run, recipients)| Command::Discard(vec![PickedRecipients { run, recipients }])),
+        (run(), numbers())
+            .prop_map(|(run, recipients)| Command::Discard(vec![PickedRecipients { run, recipients }].into())),
         (text(), prop::collection::vec(text(), 0..3))
             .prop_map(|(tenant, keys)| Command::OptOut(OptOut { tenant, keys })),
         (text(), text(), 0_u64..200, text()).prop_map(|(tenant, key, last, reason)| {

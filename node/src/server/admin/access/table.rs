@@ -242,14 +242,12 @@ methods! {
 /// Methods whose repeat may do more, and that keep no id of a request: a second token or backup, a second step of the
 /// clock, the end of an opt-out or of a pause that was made meanwhile. All other writes keep an id, or leave the same
 /// state again.
-pub const NON_IDEMPOTENT: [&str; 11] = [
+pub const NON_IDEMPOTENT: [&str; 9] = [
     "BackupService/CreateBackup",
     "CampaignService/ResumeCampaign",
     "ClockService/AdvanceClock",
     "ClusterService/AddMember",
     "ClusterService/TransferLeader",
-    "DeadLetterService/DiscardDeadLetters",
-    "DeadLetterService/RequeueDeadLetters",
     "OptOutService/TakeBackOptOut",
     "RunService/ResumeRun",
     "ScheduleService/ResumeSchedule",

@@ -235,7 +235,7 @@ async fn key_is_a_field_or_ignored_or_refused() {
     assert_eq!(update.request_id, "k");
     let delete: DeleteScheduleRequest = message("DELETE", "/v1/schedules/lab", &[key], "").await.expect("a request");
     assert_eq!(delete.name, "lab", "its repeat leaves the same state");
-    for uri in ["/v1/tokens", "/v1/runs/r1.0/dead-letters/requeue", "/v1/runs/r1.0/resume"] {
+    for uri in ["/v1/tokens", "/v1/clock/advance", "/v1/runs/r1.0/resume"] {
         let verb = "POST";
         let said = refused(verb, uri, &[key], "{}").await;
         assert!(said.starts_with("idempotency-key: is given, but this request keeps no key"), "{uri}: {said}");

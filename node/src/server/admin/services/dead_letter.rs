@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use prost::Message;
 use reveille_ledger::DeadLetter;
-use reveille_ledger::command::{self, Command, Requeue};
+use reveille_ledger::command::{Command, PickedLetters, PickedRecipients, Requeue};
 use reveille_ledger::ids::{Hash, RecipientId, RunId, Time};
 use reveille_ledger::reply::{ChangedRecipients, CommandOutcome};
 use reveille_ledger::{GapLookups, Ledger};
@@ -16,7 +17,9 @@ use reveille_proto::admin::v1::{
 use super::dead_letter_pages::{Filter, reason};
 use super::doubt::states_in_words;
 use crate::server::admin::access::PII;
+use crate::server::admin::paging::Paging;
 use crate::server::admin::recipient_list::RecipientPage;
+use crate::server::admin::validate::Fields;
 use crate::server::admin::{Admin, ApiError, ApiResult, Call, error_texts, validate, views};
 
 /// Name of the list, for its page tokens.
@@ -37,19 +40,20 @@ struct Group {
 /// The dead letters to requeue or discard, from the state.
 #[derive(Default)]
 struct Batch {
-    picked: Vec<command::PickedRecipients>,
+    picked: Vec<PickedRecipients>,
     /// Number of dead letters among the picked recipients.
     count: u64,
     /// Number of dead letters that were left out because their run is cancelled.
     cancelled: u64,
-    next_page_token: String,
+    /// Recipient after which the next page begins.
+    rest: Option<RecipientId>,
 }
 
 impl Admin {
     /// Returns the recipients that the request names, or one page of all dead letters that its filter selects.
     /// `cancelled`: with those of cancelled runs.
-    async fn letters(&self, request: DiscardDeadLettersRequest, cancelled: bool, call: &Call) -> ApiResult<Batch> {
-        let DiscardDeadLettersRequest { tenant, run, recipients, all, filter, page_token, .. } = request;
+    async fn letters(&self, request: RequeueDeadLettersRequest, cancelled: bool, call: &Call) -> ApiResult<Batch> {
+        let RequeueDeadLettersRequest { tenant, run, recipients, all, filter, page_token, .. } = request;
         if !all || !recipients.is_empty() {
             if filter.is_some() {
                 let both = "goes with all, and recipients are named; choose one";
@@ -69,12 +73,12 @@ impl Admin {
                 let states = states_in_words(ledger, run, &numbers);
                 Err(error_texts::none_is("a dead letter of", &recipients, run, &states))
             })?;
-            let picked = vec![command::PickedRecipients { run, recipients: numbers }];
+            let picked = vec![PickedRecipients { run, recipients: numbers }];
             return Ok(Batch { picked, count: count as u64, ..Batch::default() });
         }
         let filter = Filter::read(filter)?;
         let (of, paging) = ((LIST, &*tenant, &*run, &*filter.schedule), (false, BATCH, &*page_token));
-        let mut left_out = 0;
+        let (mut left_out, mut rest) = (0, None);
         let listed = self.list(of, paging, call, |page: &mut RecipientPage<_, RecipientId>, ledger, wanted| {
             page.walk(ledger, wanted, &filter, |page, (key, run, _)| {
                 if cancelled || !run.state.is_cancelled() {
@@ -83,49 +87,85 @@ impl Admin {
                     left_out += 1;
                 }
             });
+            rest = page.last.filter(|_| page.more);
         });
         let listed = listed.await?;
         let mut by_run: BTreeMap<RunId, Vec<u32>> = BTreeMap::new();
         for recipient in &listed.rows {
             by_run.entry(recipient.run).or_default().push(recipient.number);
         }
-        let picked =
-            by_run.into_iter().map(|(run, recipients)| command::PickedRecipients { run, recipients }).collect();
-        let count = listed.rows.len() as u64;
-        Ok(Batch { picked, count, cancelled: left_out, next_page_token: listed.next_page_token })
+        let picked = by_run.into_iter().map(|(run, recipients)| PickedRecipients { run, recipients }).collect();
+        Ok(Batch { picked, count: listed.rows.len() as u64, cancelled: left_out, rest })
     }
 
-    /// Proposes the command. Returns how many recipients moved, how many did not because their run was refused
-    /// meanwhile, and the entry's index. A refusal of the only named run is an error.
+    /// Requeues dead letters, or `discards` them. With `validate_only` it counts them.
     async fn move_letters(
         &self,
-        batch: &Batch,
-        command: Command,
+        request: RequeueDeadLettersRequest,
+        discards: bool,
         call: &Call,
-    ) -> ApiResult<(ChangedRecipients, u64, u64)> {
-        if batch.picked.is_empty() {
-            return Ok((ChangedRecipients::default(), 0, 0));
-        }
-        let reply = self.write(command, call).await?;
-        let CommandOutcome::ChangedByRun(runs) = reply.outcome else {
-            return Ok((ChangedRecipients::default(), 0, reply.index));
+    ) -> ApiResult<RequeueDeadLettersResponse> {
+        let body = RequeueDeadLettersRequest { request_id: String::new(), validate_only: false, ..request.clone() };
+        let body_hash = Hash::of(&body.encode_to_vec());
+        let mut fields = Fields::default();
+        let request_id = fields.request_id(&request.request_id);
+        fields.done(Some(()))?;
+        let tenant = validate::tenant(&request.tenant)?;
+        let pool = Some(body.pool).filter(|pool| !pool.is_empty());
+        let validate_only = request.validate_only;
+        let command = |Batch { picked, cancelled, rest, .. }: Batch| {
+            let (request, tenant, of) = (request_id.clone(), tenant.clone(), body.run.clone());
+            let letters = PickedLetters { request, body_hash, tenant, of, picked, cancelled, rest };
+            match discards {
+                true => Command::Discard(letters),
+                false => Command::Requeue(Requeue { letters, pool: pool.clone() }),
+            }
         };
-        if let [Err(refusal)] = runs.as_slice() {
-            return Err(error_texts::refused(refusal));
+        let batch = self.letters(request, discards, call).await;
+        // A repeat finds other dead letters, or none: the stored answer counts. The state is as new as that read.
+        let repeated = command(Batch::default());
+        let first = self.context.replica.read(|ledger| ledger.check_repeat(&repeated).map(|first| first.cloned()));
+        if let Some(first) = first.map_err(|refusal| error_texts::refused(&refusal))? {
+            return response(&first.outcome, first.index);
         }
-        let moved = runs.iter().flatten().fold(ChangedRecipients::default(), |sum, moved| ChangedRecipients {
-            recipients: sum.recipients + moved.recipients,
-            inside_gap: sum.inside_gap + moved.inside_gap,
-        });
-        let left = runs.iter().zip(&batch.picked).filter(|(moved, _)| moved.is_err());
-        Ok((moved, left.map(|(_, picked)| picked.recipients.len() as u64).sum(), reply.index))
+        let batch = batch?;
+        if let Some(pool) = &pool {
+            let serves = |ledger: &Ledger| ledger.serves(pool) && ledger.tenant(&tenant).may_use(pool);
+            let wrong = || ApiError::of_field("pool", validate::no_relay_of(pool));
+            self.context.replica.read(serves).then_some(()).ok_or_else(wrong)?;
+        }
+        if validate_only || batch.picked.is_empty() {
+            let inside_gap = match discards {
+                true => 0,
+                false => self.context.replica.read(|ledger| inside_gap(ledger, &batch.picked)),
+            };
+            let moved = ChangedRecipients { recipients: batch.count.saturating_sub(inside_gap), inside_gap };
+            let Batch { cancelled, rest, .. } = batch;
+            return response(&CommandOutcome::DeadLetters { moved, cancelled, rest }, 0);
+        }
+        let reply = self.write(command(batch), call).await?;
+        response(&reply.outcome, reply.index)
     }
 }
 
+/// Builds the response to a command that was applied at this log index.
+fn response(outcome: &CommandOutcome, index: u64) -> ApiResult<RequeueDeadLettersResponse> {
+    let CommandOutcome::DeadLetters { moved, cancelled, rest } = outcome else {
+        return Err(error_texts::broken(format!("dead letters were answered by {outcome:?}")));
+    };
+    Ok(RequeueDeadLettersResponse {
+        requeued: moved.recipients,
+        index,
+        next_page_token: Paging::<RecipientId>::new(LIST, 0, "")?.token(rest.as_ref()),
+        cancelled: *cancelled,
+        inside_gap: moved.inside_gap,
+    })
+}
+
 /// Returns how many of the picked recipients a requeue would leave, because of an email within `min_gap` (P17).
-fn inside_gap(ledger: &Ledger, picked: &[command::PickedRecipients]) -> u64 {
+fn inside_gap(ledger: &Ledger, picked: &[PickedRecipients]) -> u64 {
     let mut lookups = GapLookups::default();
-    let of_run = |picked: &command::PickedRecipients| {
+    let of_run = |picked: &PickedRecipients| {
         let listed =
             |number: &u32| ledger.dead().get(&picked.run.recipient(*number)).is_some_and(|letter| !letter.discarded);
         let numbers = picked.recipients.iter().copied().filter(listed);
@@ -138,8 +178,8 @@ serve! {
     dead_letter_service_server::DeadLetterService {
         tenant list_dead_letters(ListDeadLettersRequest) -> ListDeadLettersResponse;
         tenant count_dead_letters(CountDeadLettersRequest) -> CountDeadLettersResponse;
-        tenant requeue_dead_letters(RequeueDeadLettersRequest) -> RequeueDeadLettersResponse;
-        tenant discard_dead_letters(DiscardDeadLettersRequest) -> DiscardDeadLettersResponse;
+        tenant requeue_dead_letters(RequeueDeadLettersRequest, request_id) -> RequeueDeadLettersResponse;
+        tenant discard_dead_letters(DiscardDeadLettersRequest, request_id) -> DiscardDeadLettersResponse;
     }
 }
 
@@ -227,32 +267,7 @@ impl Admin {
         request: RequeueDeadLettersRequest,
         call: &Call,
     ) -> ApiResult<RequeueDeadLettersResponse> {
-        let RequeueDeadLettersRequest { tenant, run, recipients, all, filter, pool, validate_only, page_token } =
-            request;
-        let pool = Some(pool).filter(|pool| !pool.is_empty());
-        if let Some(pool) = &pool {
-            let of = validate::tenant(&tenant)?;
-            let serves = |ledger: &Ledger| ledger.serves(pool) && ledger.tenant(&of).may_use(pool);
-            let serves = self.read_latest(call, serves).await?;
-            let wrong = || ApiError::of_field("pool", validate::no_relay_of(pool));
-            serves.then_some(()).ok_or_else(wrong)?;
-        }
-        let named = DiscardDeadLettersRequest { tenant, run, recipients, all, filter, validate_only, page_token };
-        let batch = self.letters(named, false, call).await?;
-        let (moved, left, index) = if validate_only {
-            let inside_gap = self.read_latest(call, |ledger| inside_gap(ledger, &batch.picked)).await?;
-            (ChangedRecipients { recipients: batch.count.saturating_sub(inside_gap), inside_gap }, 0, 0)
-        } else {
-            let command = Command::Requeue(Requeue { picked: batch.picked.clone(), pool });
-            self.move_letters(&batch, command, call).await?
-        };
-        Ok(RequeueDeadLettersResponse {
-            requeued: moved.recipients,
-            index,
-            next_page_token: batch.next_page_token,
-            cancelled: batch.cancelled + left,
-            inside_gap: moved.inside_gap,
-        })
+        self.move_letters(request, false, call).await
     }
 
     async fn discard_dead_letters(
@@ -260,15 +275,21 @@ impl Admin {
         request: DiscardDeadLettersRequest,
         call: &Call,
     ) -> ApiResult<DiscardDeadLettersResponse> {
-        let validate_only = request.validate_only;
-        let batch = self.letters(request, true, call).await?;
-        let (discarded, index) = if validate_only {
-            (batch.count, 0)
-        } else {
-            let command = Command::Discard(batch.picked.clone());
-            let (moved, _, index) = self.move_letters(&batch, command, call).await?;
-            (moved.recipients, index)
+        let DiscardDeadLettersRequest { tenant, run, recipients, all, filter, .. } = request;
+        let DiscardDeadLettersRequest { validate_only, page_token, request_id, .. } = request;
+        let request = RequeueDeadLettersRequest {
+            tenant,
+            run,
+            recipients,
+            all,
+            filter,
+            validate_only,
+            page_token,
+            request_id,
+            pool: String::new(),
         };
-        Ok(DiscardDeadLettersResponse { discarded, index, next_page_token: batch.next_page_token })
+        let RequeueDeadLettersResponse { requeued: discarded, index, next_page_token, .. } =
+            self.move_letters(request, true, call).await?;
+        Ok(DiscardDeadLettersResponse { discarded, index, next_page_token })
     }
 }

@@ -5,7 +5,7 @@ use reveille_proto::admin::v1::{
     ExplainRequest, ExplainedEventKind, Relay, RequeueDeadLettersRequest,
 };
 use reveille_sink::{Sink, SinkOptions};
-use tonic::Code;
+use tonic::{Code, Response};
 
 use super::harness::{Node, node, reason};
 use crate::cli::wording::{explained, reason_of_words, reason_words};
@@ -142,5 +142,47 @@ async fn requeue_of_living_recipient_is_refused() {
         let refused = node.dead_letters().discard_dead_letters(request).await.expect_err("it was sent");
         assert_eq!(reason(&refused).0, Code::FailedPrecondition);
     }
+    node.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn repeated_request_gets_the_first_answer_and_moves_nothing_more() {
+    let node = node("rcpt:550=5.1.1 no such user").await;
+    let run = node.triggered("report", &["ada@x.example", "bob@x.example"], "").await.run;
+    node.until(&run, |run| run.counts.is_some_and(|counts| counts.dead == 2)).await;
+    let request_id = || "k".to_owned();
+    let named = |recipient: &str| RequeueDeadLettersRequest {
+        run: run.clone(),
+        recipients: vec![recipient.to_owned()],
+        request_id: request_id(),
+        ..Default::default()
+    };
+    let requeue = async |request: RequeueDeadLettersRequest| {
+        node.dead_letters().requeue_dead_letters(request).await.map(Response::into_inner)
+    };
+    let first = requeue(named("#0")).await.expect("requeued");
+    assert!(first.requeued == 1 && first.index > 0, "{first:?}");
+    // The relay refuses it again, so that it could be requeued again.
+    let dead = node.until(&run, |run| run.counts.is_some_and(|counts| counts.dead == 2)).await;
+    for validate_only in [false, true] {
+        let repeat = RequeueDeadLettersRequest { validate_only, ..named("#0") };
+        assert_eq!(requeue(repeat).await.expect("a repeat"), first, "{validate_only}");
+    }
+    let other = requeue(named("#1")).await.expect_err("another request");
+    assert_eq!(reason(&other), (Code::AlreadyExists, "REQUEST_ID_REUSED".to_owned()));
+    assert_eq!(node.until(&run, |_| true).await.counts, dead.counts);
+
+    let discard = async |request: DiscardDeadLettersRequest| {
+        node.dead_letters().discard_dead_letters(request).await.map(Response::into_inner)
+    };
+    let recipients = vec!["#0".to_owned()];
+    let request =
+        DiscardDeadLettersRequest { run: run.clone(), recipients, request_id: request_id(), ..Default::default() };
+    let first = discard(request.clone()).await.expect("another method");
+    assert_eq!(first.discarded, 1);
+    assert_eq!(discard(request).await.expect("a repeat, with no letter left"), first);
+    let rest = DiscardDeadLettersRequest { all: true, request_id: request_id(), ..Default::default() };
+    let first = discard(rest.clone()).await.expect("another path");
+    assert_eq!((first.discarded, discard(rest).await.expect("a repeat")), (1, first));
     node.stop().await;
 }

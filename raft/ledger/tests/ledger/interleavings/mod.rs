@@ -303,8 +303,8 @@ impl TestLedger {
                 let picked = vec![PickedRecipients { run, recipients }];
                 let pool = [None, Some("other"), Some("default")][usize::from(which) % 3].map(str::to_owned);
                 self.put(match discard {
-                    true => Command::Discard(picked),
-                    false => Command::Requeue(Requeue { picked, pool }),
+                    true => Command::Discard(picked.into()),
+                    false => Command::Requeue(Requeue { letters: picked.into(), pool }),
                 });
             }
             Step::OptOut(which) => {

@@ -379,7 +379,7 @@ fn may_become(command: &Command, id: RunId, was: &Run, is: &Run) -> bool {
     let is_held = was.canary.is_some_and(|canary| canary.verdict == CanaryVerdict::Held);
     let resumed = *command == Command::RunResume(RunResume { run: id, without_canary: is_held, expected: None });
     let sent_again = match command {
-        Command::Requeue(requeue) => requeue.picked.iter().any(|picked| picked.run == id),
+        Command::Requeue(requeue) => requeue.letters.picked.iter().any(|picked| picked.run == id),
         Command::Decide(decide) => decide.run == id && decide.decision == Decision::Resend,
         _ => false,
     };

@@ -423,7 +423,15 @@ pub fn commands() -> Vec<(&'static str, Command)> {
     let hashed = When::Hashed { written: "H 9 * * 1".into(), expression: "7 9 * * 1".into() };
     let reading = VoterClock { node: NODE, wall: Time(1_772_409_600_000) };
     let create = |when| Command::ScheduleCreate(Box::new(create("daily", when)));
-    let picked = || PickedRecipients { run: RUN, recipients: vec![0, 300] };
+    let letters = || PickedLetters {
+        request: Some("request-1".into()),
+        body_hash: Hash([7; 32]),
+        tenant: "default".into(),
+        of: "-".into(),
+        picked: vec![PickedRecipients { run: RUN, recipients: vec![0, 300] }],
+        cancelled: 3,
+        rest: Some(RUN.recipient(300)),
+    };
     let decide = |decision| {
         Command::Decide(Decide {
             run: RUN,
@@ -480,8 +488,8 @@ pub fn commands() -> Vec<(&'static str, Command)> {
         ("Decide assume", decide(Decision::Assume)),
         ("Decide resend", decide(Decision::Resend)),
         ("Decide sent", decide(Decision::Sent)),
-        ("Requeue", Command::Requeue(Requeue { picked: vec![picked()], pool: Some("bulk".to_owned()) })),
-        ("Discard", Command::Discard(vec![picked()])),
+        ("Requeue", Command::Requeue(Requeue { letters: letters(), pool: Some("bulk".to_owned()) })),
+        ("Discard", Command::Discard(letters())),
         ("OptOut", Command::OptOut(OptOut { tenant: "default".into(), keys: vec!["u1@example.org".into()] })),
         ("Quarantine run", quarantine(Quarantined::Run(RUN))),
         ("Quarantine schedule", quarantine(Quarantined::Schedule(ScheduleId::new(900, 0)))),
@@ -697,6 +705,11 @@ pub fn replies() -> Vec<(String, CommandReply)> {
             Err(CommandRefusal::RequestReused("order-7".into())),
         ]),
         CommandOutcome::Template(300),
+        CommandOutcome::DeadLetters {
+            moved: ChangedRecipients { recipients: 300, inside_gap: 2 },
+            cancelled: 3,
+            rest: Some(RUN.recipient(300)),
+        },
     ];
     let refusals = vec![
         CommandRefusal::WrongEpoch { proposed: Epoch(1), current: Epoch(2) },

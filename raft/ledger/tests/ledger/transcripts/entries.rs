@@ -110,9 +110,9 @@ impl TestLedger {
             "decide" => self.decide(words)?,
             "requeue" => {
                 let pool = words.key("pool").map(str::to_owned);
-                Command::Requeue(Requeue { picked: self.picked_of_runs(words)?, pool })
+                Command::Requeue(Requeue { letters: self.letters(words)?, pool })
             }
-            "discard" => Command::Discard(self.picked_of_runs(words)?),
+            "discard" => Command::Discard(self.letters(words)?),
             "opt_out" => Command::OptOut(OptOut {
                 tenant: words.key("tenant").unwrap_or("default").into(),
                 keys: words.rest().into_iter().map(str::to_owned).collect(),
@@ -901,19 +901,27 @@ impl TestLedger {
         Ok(Command::Decide(Decide { run, recipients: numbers(words)?, decision, by, up_to, request }))
     }
 
-    fn picked(&mut self, words: &mut Words) -> Parsed<PickedRecipients> {
-        Ok(PickedRecipients { run: self.run(words.need("run")?)?, recipients: numbers(words)? })
-    }
-
-    /// `RUN 1 3-4`: recipients of one run; `RUN also=RUN,RUN`: all of several runs.
-    fn picked_of_runs(&mut self, words: &mut Words) -> Parsed<Vec<PickedRecipients>> {
+    /// `RUN 1 3-4`: recipients of one run; `RUN also=RUN,RUN`: all of several runs. `rest=5`: the page ends there.
+    fn letters(&mut self, words: &mut Words) -> Parsed<PickedLetters> {
         let also = words.key("also").map(|runs| runs.split(',').map(|run| self.run(run)).collect::<Parsed<Vec<_>>>());
         let also = also.transpose()?.unwrap_or_default();
-        let first = self.picked(words)?;
-        Ok([first]
-            .into_iter()
-            .chain(also.into_iter().map(|run| PickedRecipients { run, recipients: vec![] }))
-            .collect())
+        let request = words.key("request").map(str::to_owned);
+        let body_hash = Hash::of(words.key("body").unwrap_or("").as_bytes());
+        let rest: Option<u32> = words.key("rest").map(str::parse).transpose()?;
+        let cancelled = words.number("cancelled", 0_u64)?;
+        let of = words.need("run")?.to_owned();
+        let run = self.run(&of)?;
+        let first = PickedRecipients { run, recipients: numbers(words)? };
+        let picked = also.into_iter().map(|run| PickedRecipients { run, recipients: vec![] });
+        Ok(PickedLetters {
+            request,
+            body_hash,
+            tenant: "default".into(),
+            of,
+            picked: [first].into_iter().chain(picked).collect(),
+            cancelled,
+            rest: rest.map(|number| run.recipient(number)),
+        })
     }
 
     fn quarantine(&mut self, words: &mut Words) -> Parsed<Command> {

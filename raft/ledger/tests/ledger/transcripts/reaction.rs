@@ -94,6 +94,12 @@ fn reply(test: &TestLedger, reply: &CommandReply) -> String {
             };
             runs.iter().map(describe).collect::<Vec<_>>().join("; ")
         }
+        CommandOutcome::DeadLetters { moved: ChangedRecipients { recipients, inside_gap }, cancelled, rest } => {
+            let inside = if *inside_gap == 0 { String::new() } else { format!(", {inside_gap} inside the gap") };
+            let left = if *cancelled == 0 { String::new() } else { format!(", {cancelled} left") };
+            let rest = rest.map_or(String::new(), |rest| format!("; more after {}#{}", rest.run, rest.number));
+            format!("moved {recipients}{inside}{left}{rest}")
+        }
         CommandOutcome::Refused(refusal) => format!("refused: {refusal}"),
     };
     let again = if reply.index == test.index { String::new() } else { format!(", as {} did", reply.index) };

@@ -359,11 +359,10 @@ fn redirected_recipient_uses_credit_of_its_new_pool() {
     let bulk = Relay { name: "bulk".into(), pool: "bulk".into(), max_sessions: 1, ..relay };
     test.put(Command::RelayPut(bulk.into()));
     for (recipients, pool) in [(vec![0, 2], Some("bulk".to_owned())), (vec![1, 3], None)] {
-        let requeue = Requeue { picked: vec![PickedRecipients { run: RUN, recipients }], pool };
-        assert_eq!(
-            test.put(Command::Requeue(requeue)),
-            CommandOutcome::ChangedByRun(vec![Ok(ChangedRecipients { recipients: 2, inside_gap: 0 })])
-        );
+        let requeue = Requeue { letters: vec![PickedRecipients { run: RUN, recipients }].into(), pool };
+        let moved = ChangedRecipients { recipients: 2, inside_gap: 0 };
+        let requeued = CommandOutcome::DeadLetters { moved, cancelled: 0, rest: None };
+        assert_eq!(test.put(Command::Requeue(requeue)), requeued);
     }
     let claims = test.dispatch();
     let mut slices: Vec<Vec<u16>> = claims.iter().map(|claim| claim.slice.iter().collect()).collect();
