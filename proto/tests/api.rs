@@ -75,7 +75,6 @@ const UNKEYED: &[(&str, &str)] = &[
     ("CancelRun", "it is cancelled once"),
     ("CreateBackup", "another backup copies only what is new"),
     ("CreateToken", "its secret is shown once; it is revoked if the answer is lost"),
-    ("DeleteAudience", "it is gone; its etag, where another one may get its name"),
     ("DeleteCampaign", "it is gone; its etag, where another one may get its name"),
     ("DeleteSchedule", "it is gone; its etag, where another one may get its name"),
     ("DeleteTemplate", "it is gone; its etag, where another one may get its name"),

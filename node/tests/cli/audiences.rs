@@ -53,6 +53,8 @@ async fn audience_that_is_used_is_not_deleted() {
     .await;
     let ended = fake.reveille("audience delete million --yes").await;
     assert!(ended.code != Some(0) && ended.stderr.contains("schedule 'report'"), "{ended:?}");
+    let requested: Vec<v1::DeleteAudienceRequest> = fake.requests("DeleteAudience");
+    assert!(!requested[0].request_id.is_empty(), "so a delete whose answer is lost may be repeated");
 }
 
 #[tokio::test]

@@ -174,8 +174,9 @@ fn refuses_key(id: &str) -> bool {
 }
 
 /// Requests with a key that need a state or an outcome which this test does not make, and what tests them.
-const REPEATED_ELSEWHERE: [(&str, &str); 8] = [
+const REPEATED_ELSEWHERE: [(&str, &str); 9] = [
     ("AbortRotation", "rotation.rs"),
+    ("DeleteAudience", "tests/audiences.rs of the services"),
     ("DiscardDeadLetters", "tests/dead_letters.rs of the services"),
     ("FinishUpgrade", "upgrade.rs"),
     ("RequeueDeadLetters", "tests/dead_letters.rs of the services"),
@@ -326,8 +327,9 @@ const KEYED_WRITES: [(&str, &str); 12] = [
     ("UpdateSchedule", "/schedule/etag"),
 ];
 /// Writes with a key that are made once in the life of a state, and what tests them.
-const ONCE: [(&str, &str); 6] = [
+const ONCE: [(&str, &str); 7] = [
     ("AbortRotation", "rotation.rs"),
+    ("DeleteAudience", "tests/audiences.rs of the services"),
     ("DiscardDeadLetters", "tests/dead_letters.rs of the services"),
     ("FinishUpgrade", "upgrade.rs"),
     ("RequeueDeadLetters", "tests/dead_letters.rs of the services"),

@@ -21,12 +21,11 @@ const ROUNDS: usize = 2;
 const REFUSING: &str = "refusing";
 
 /// The writes without a key that end in one state.
-const WRITES: [&str; 24] = [
+const WRITES: [&str; 23] = [
     "BatchCreateSchedules",
     "CancelCampaign",
     "CancelMessage",
     "CancelRun",
-    "DeleteAudience",
     "DeleteCampaign",
     "DeleteSchedule",
     "DeleteTemplate",
@@ -92,7 +91,7 @@ fn gone() -> Check {
     Box::new(|status, _| status == 404)
 }
 
-fn write(id: &str, number: usize, base: &Value, part: &Value) -> Write {
+fn write(id: &str, number: usize, base: &Value) -> Write {
     let name = format!("{}-{number}", id.to_lowercase());
     let address = format!("{name}@example.com");
     let with = |more: &[(&str, Value)]| {
@@ -192,11 +191,6 @@ fn write(id: &str, number: usize, base: &Value, part: &Value) -> Write {
             body: json!({ "reason": "a test" }),
             then: (format!("/v1/opt-outs/{address}"), has("/optedOut", false)),
         },
-        "DeleteAudience" => {
-            let seal = json!({ "recipients": 1, "columns": [], "parts": [part] });
-            let seal = ("POST", at("audiences") + "/seal", seal);
-            Write { before: vec![seal], ..made("audiences", Value::Null, gone()) }
-        }
         "RemovePool" => made("pools", json!({ "warmUp": [5] }), gone()),
         "RemoveTenant" => made("tenants", json!({ "share": 5 }), gone()),
         "RemoveRelay" => {
@@ -319,14 +313,14 @@ fn write_without_a_key_ends_in_its_state_while_leaders_are_killed() {
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         for worker in 0..WORKERS {
-            let (operations, base, part, is_over) = (&operations, &base, &part, &is_over);
+            let (operations, base, is_over) = (&operations, &base, &is_over);
             let caller = Caller { client: &client, addresses: &addresses };
             let own = WRITES.iter().skip(worker).step_by(WORKERS);
             scope.spawn(move || {
                 let rounds = (0..).take_while(|round| *round < ROUNDS || !is_over.load(Ordering::Relaxed));
                 for (round, id) in rounds.flat_map(|round| own.clone().map(move |id| (round, *id))) {
                     let operation = operations.iter().find(|one| one.id == id).expect("a request");
-                    caller.make(operation, write(id, round, base, part));
+                    caller.make(operation, write(id, round, base));
                 }
             });
         }

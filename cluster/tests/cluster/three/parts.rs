@@ -156,7 +156,7 @@ async fn parts_of_an_upload_that_was_given_up_go_and_those_of_an_open_run_stay()
     let delete = ScheduleDelete { schedule: schedule.expect("a schedule"), expected: None };
     let delete = Command::ScheduleDelete(delete);
     assert_eq!(cluster.put(leads, delete).await.outcome, CommandOutcome::Done);
-    let delete = AudienceDelete { tenant, name, expected: None };
+    let delete = AudienceDelete { request: None, tenant, name, expected: None };
     assert_eq!(cluster.put(leads, Command::AudienceDelete(delete)).await.outcome, CommandOutcome::Done);
     for part in [needed, given_up] {
         let old = SystemTime::now() - Duration::from_secs(9 * 3_600);

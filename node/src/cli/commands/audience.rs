@@ -83,8 +83,10 @@ pub async fn run(context: &CommandContext<'_>, args: OfTenant<AudienceCommand>) 
             context.show(Watch { watch: false }, request, |answer| (answer.freshness, answer.audience)).await
         }
         AudienceCommand::Delete(DeleteArgs { name, dry_run, etag }) => {
-            let request =
-                DeleteAudienceRequest { tenant, name: name.clone(), validate_only: dry_run, etag: etag.to_wire() };
+            // A dry run says what a delete would do now, whatever an earlier call with the id did.
+            let request_id = if dry_run { String::new() } else { context.client.request_id().to_owned() };
+            let (etag, validate_only) = (etag.to_wire(), dry_run);
+            let request = DeleteAudienceRequest { tenant, name: name.clone(), validate_only, etag, request_id };
             let question = format!("Delete audience {name}?");
             context.remove((&question, &name), request, dry_run, |answer| answer.index).await.map(drop)
         }

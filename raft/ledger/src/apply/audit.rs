@@ -154,6 +154,7 @@ fn words(command: &Command) -> (Option<&str>, Option<&str>) {
         Command::PoolSet(set) => (set.request.as_deref(), None),
         Command::TenantSet(set) => (set.request.as_deref(), None),
         Command::AudienceSeal(seal) => (seal.request.as_deref(), None),
+        Command::AudienceDelete(delete) => (delete.request.as_deref(), None),
         Command::ScheduleCreate(create) => (create.request.as_deref(), create.paused.as_deref()),
         Command::CampaignCreate(create) => (create.request.as_deref(), None),
         Command::SendMessages(send) => match send.messages.as_slice() {

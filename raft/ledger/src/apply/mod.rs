@@ -51,7 +51,7 @@ pub use gap::{BackfillBatch, GapLookups};
 
 use self::bounds::refuse_if;
 use crate::DEFAULT_TENANT;
-use crate::command::{Actor, AudienceSeal, Command, Decide, Decision, Entry, Requeue};
+use crate::command::{Actor, AudienceDelete, AudienceSeal, Command, Decide, Decision, Entry, Requeue};
 use crate::effect::Effect;
 use crate::fingerprint::fingerprint;
 use crate::injected_bugs::Bug;
@@ -270,6 +270,10 @@ impl Ledger {
             Command::AudienceSeal(AudienceSeal { request, tenant, seal }) => {
                 let body_hash = fingerprint(&("audience", tenant, seal));
                 (tenant.as_str(), ("audience", seal.name.as_str()), request.as_deref()?, body_hash)
+            }
+            Command::AudienceDelete(AudienceDelete { request, tenant, name, .. }) => {
+                let body_hash = fingerprint(&("audience delete", tenant, name));
+                (tenant.as_str(), ("audience delete", name.as_str()), request.as_deref()?, body_hash)
             }
             Command::ScheduleCreate(create) => {
                 (create.tenant.as_str(), ("schedule", ""), create.request.as_deref()?, create.body_hash())

@@ -19,6 +19,8 @@ pub struct AudienceSeal {
 /// Arguments of [`Command::AudienceDelete`](super::Command::AudienceDelete). Existing runs keep the seal and its parts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AudienceDelete {
+    /// Request id; `None` if the caller gave none. A repeat deletes nothing that was sealed since.
+    pub request: Option<String>,
     /// Tenant of the audience.
     pub tenant: String,
     /// Name of the audience.

@@ -131,7 +131,7 @@ serve! {
         tenant seal_audience(SealAudienceRequest, request_id) -> Watched<SealAudienceResponse>;
         tenant list_audiences(ListAudiencesRequest) -> ListAudiencesResponse;
         tenant get_audience(GetAudienceRequest) -> GetAudienceResponse;
-        tenant delete_audience(DeleteAudienceRequest) -> DeleteAudienceResponse;
+        tenant delete_audience(DeleteAudienceRequest, request_id) -> DeleteAudienceResponse;
     }
 }
 
@@ -159,12 +159,25 @@ impl Admin {
     }
 
     async fn delete_audience(&self, request: DeleteAudienceRequest, call: &Call) -> ApiResult<DeleteAudienceResponse> {
-        let DeleteAudienceRequest { tenant, name, validate_only, etag } = request;
-        let (tenant, expected) = (validate::tenant(&tenant)?, validate::etag(&etag)?);
-        self.read_latest(call, |ledger| audience_named(ledger, &tenant, &name).map(drop)).await??;
-        let delete = AudienceDelete { tenant, name, expected };
-        let reply = self.write_unless(validate_only, Command::AudienceDelete(delete), call).await?;
-        Ok(DeleteAudienceResponse { index: reply.map_or(0, |reply| reply.index) })
+        let DeleteAudienceRequest { tenant, name, validate_only, etag, request_id } = request;
+        let mut fields = Fields::default();
+        let (request, expected) = (fields.request_id(&request_id), fields.etag(&etag));
+        fields.done(Some(()))?;
+        let tenant = validate::tenant(&tenant)?;
+        let delete = AudienceDelete { request, tenant: tenant.clone(), name: name.clone(), expected };
+        let command = Command::AudienceDelete(delete);
+        let first = self.read_latest(call, |ledger| -> ApiResult<Option<u64>> {
+            // A repeat gets the first answer, although there is no such audience any more.
+            let first = ledger.check_repeat(&command).map_err(|refusal| error_texts::refused(&refusal))?;
+            let first = first.map(|answer| answer.index);
+            if first.is_none() { audience_named(ledger, &tenant, &name).map(|_| None) } else { Ok(first) }
+        });
+        let first = first.await??;
+        let index = match first {
+            Some(index) => index,
+            None => self.write_unless(validate_only, command, call).await?.map_or(0, |reply| reply.index),
+        };
+        Ok(DeleteAudienceResponse { index })
     }
 }
 

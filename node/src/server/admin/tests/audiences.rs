@@ -200,8 +200,13 @@ async fn sealed_audience_gets_one_email_each_and_stays_while_in_use() {
     let late = DeleteAudienceRequest { etag: format!("{etag}0"), ..delete() };
     let late = node.audiences().delete_audience(late).await.expect_err("it was read before it was sealed again");
     assert_eq!(reason(&late), (Code::Aborted, "ETAG_MISMATCH".to_owned()));
-    let delete = DeleteAudienceRequest { etag, ..delete() };
-    node.audiences().delete_audience(delete).await.expect("no schedule sends to it");
+    let delete = DeleteAudienceRequest { etag, request_id: "once".to_owned(), ..delete() };
+    let first = node.audiences().delete_audience(delete.clone()).await.expect("no schedule sends to it").into_inner();
+    for validate_only in [false, true] {
+        let repeat = DeleteAudienceRequest { validate_only, ..delete.clone() };
+        let repeat = node.audiences().delete_audience(repeat).await.expect("the first answer").into_inner();
+        assert_eq!(repeat, first, "{validate_only}");
+    }
     let list = node.audiences().list_audiences(ListAudiencesRequest::default()).await.expect("a list").into_inner();
     assert_eq!(list.audiences, []);
     let history = node.runs().explain(explain("#17")).await.expect("the run keeps its part").into_inner();

@@ -504,6 +504,7 @@ pub fn commands() -> Vec<(&'static str, Command)> {
         (
             "AudienceDelete",
             Command::AudienceDelete(AudienceDelete {
+                request: Some("request-1".into()),
                 tenant: "default".into(),
                 name: "all".into(),
                 expected: Some("7".into()),

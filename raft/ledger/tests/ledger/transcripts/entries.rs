@@ -127,6 +127,7 @@ impl TestLedger {
             "quarantine" => self.quarantine(words)?,
             "seal" => Self::seal(words)?,
             "forget" => Command::AudienceDelete(AudienceDelete {
+                request: words.key("request").map(str::to_owned),
                 tenant: words.key("tenant").unwrap_or("default").into(),
                 name: words.need("name")?.into(),
                 expected: words.key("expected").map(str::to_owned),
