@@ -7,7 +7,7 @@ use reveille_ledger::command::{Command, OptOut};
 use reveille_proto::admin::v1::event_service_client::EventServiceClient;
 use reveille_proto::admin::v1::{
     AddOptOutRequest, CancelRunRequest, Event, EventType, ListEventsRequest, ListEventsResponse, PauseCause,
-    PauseRunRequest, ResumeRunRequest, WatchEventsRequest,
+    PauseRunRequest, ResumeRunRequest, RunState, WatchEventsRequest,
 };
 use tonic::Code;
 
@@ -124,7 +124,11 @@ async fn pauses_cancels_and_opt_outs_are_events() {
     let resume = ResumeRunRequest { run: run.clone(), ..ResumeRunRequest::default() };
     node.runs().resume_run(resume).await.expect("resumed");
     let cancel = CancelRunRequest { run: run.clone(), ..CancelRunRequest::default() };
-    node.runs().cancel_run(cancel).await.expect("cancelled");
+    for _ in 0..2 {
+        let cancelled = node.runs().cancel_run(cancel.clone()).await.expect("cancelled, also again").into_inner();
+        assert!(cancelled.barrier.is_some(), "{cancelled:?}");
+        assert_eq!(cancelled.run.map(|run| run.state()), Some(RunState::Cancelled));
+    }
     for recipient in ["ann@example.net", "Ann@Example.net"] {
         let opt_out = AddOptOutRequest { recipient: recipient.to_owned(), ..AddOptOutRequest::default() };
         node.opt_outs().add_opt_out(opt_out).await.expect("opted out");
