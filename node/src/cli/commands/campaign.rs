@@ -13,10 +13,9 @@ use tokio::time::{Instant, sleep};
 
 use super::follow::passes;
 use super::schedule::body::{content_or_template, labels};
-use super::schedule::read;
 use super::{
-    Answer, CommandContext, ContentOrTemplateArgs, DeleteArgs, EtagArgs, Failure, Json, Kind, ListPage, Listing,
-    OfTenant, Paging, RetrySafety, RunPolicyArgs, SelectorArgs, ShowArgs, Stop, View, WITHIN, to_wire,
+    Answer, CommandContext, ContentOrTemplateArgs, DeleteArgs, EtagArgs, Failure, Json, Kind, OfTenant, Paging,
+    RetrySafety, RunPolicyArgs, SelectorArgs, ShowArgs, Stop, View, WITHIN, to_wire,
 };
 use crate::cli::args::labels::parse_label;
 use crate::cli::instant::parse_instant;
@@ -220,7 +219,7 @@ pub async fn run(context: &CommandContext<'_>, args: OfTenant<CampaignCommand>) 
                 until_time: until_time.map(to_wire),
                 ..ListCampaignsRequest::default()
             };
-            context.list(paging, |size, token| page(context, request.clone().at(context.stale, size, token))).await
+            context.list_of(paging, request).await
         }
         CampaignCommand::Delete(DeleteArgs { name, dry_run, etag }) => {
             let (of, etag) = (name.clone(), etag.to_wire());
@@ -228,13 +227,6 @@ pub async fn run(context: &CommandContext<'_>, args: OfTenant<CampaignCommand>) 
             context.remove((&forgets(&name), &name), request, dry_run, |answer| answer.index).await.map(drop)
         }
     }
-}
-
-async fn page(context: &CommandContext<'_>, request: ListCampaignsRequest) -> Result<ListPage<Campaign>, Failure> {
-    let selector = request.selector.clone();
-    let answer = context.read(request).await?;
-    read::check_selector_was_applied(&selector, &answer.selector)?;
-    Ok(ListCampaignsRequest::page(answer))
 }
 
 async fn create(context: &CommandContext<'_>, tenant: String, args: CampaignCreateArgs) -> Result<(), Stop> {

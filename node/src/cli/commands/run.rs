@@ -8,10 +8,9 @@ use reveille_proto::admin::v1::{
 };
 
 use super::export::{ExportFormat, export};
-use super::schedule::read;
 use super::{
-    CommandContext, EtagArgs, Failure, Format, ListPage, Listing, OfTenant, Paging, RetrySafety, Seen, SelectorArgs,
-    Stop, Watch, to_wire, watch,
+    CommandContext, EtagArgs, Failure, Format, OfTenant, Paging, RetrySafety, Seen, SelectorArgs, Stop, Watch, to_wire,
+    watch,
 };
 use crate::cli::doctor;
 use crate::cli::instant::parse_instant;
@@ -160,7 +159,7 @@ pub async fn run(context: &CommandContext<'_>, args: OfTenant<RunCommand>) -> Re
                 until_time: until_time.map(to_wire),
                 ..ListRunsRequest::default()
             };
-            context.list(paging, |size, token| page(context, request.clone().at(context.stale, size, token))).await
+            context.list_of(paging, request).await
         }
         RunCommand::Show { run, watch } => {
             let request = GetRunRequest { tenant, run, stale: context.stale };
@@ -201,13 +200,6 @@ async fn recipients(
         }
     };
     export(context, (None, format), "recipient", request).await
-}
-
-async fn page(context: &CommandContext<'_>, request: ListRunsRequest) -> Result<ListPage<Run>, Failure> {
-    let selector = request.selector.clone();
-    let answer = context.read(request).await?;
-    read::check_selector_was_applied(&selector, &answer.selector)?;
-    Ok(ListRunsRequest::page(answer))
 }
 
 async fn show(context: &CommandContext<'_>, request: GetRunRequest) -> Result<Seen<Run>, Failure> {

@@ -5,7 +5,6 @@ pub(super) mod body;
 mod change;
 pub(super) mod create;
 pub(super) mod preview;
-pub(super) mod read;
 mod several;
 pub(super) mod update;
 
@@ -18,7 +17,7 @@ use reveille_proto::admin::v1::{
 };
 
 use super::message::key_rule;
-use super::{CommandContext, EtagArgs, Failure, Kind, Listing, OfTenant, Paging, RecipientArgs, ShowArgs, Stop};
+use super::{CommandContext, EtagArgs, Failure, Kind, OfTenant, Paging, RecipientArgs, ShowArgs, Stop};
 use crate::cli::args::labels::SelectorArgs;
 use crate::cli::word::values;
 use backfill::BackfillArgs;
@@ -195,9 +194,7 @@ pub async fn run(context: &CommandContext<'_>, args: OfTenant<ScheduleCommand>) 
             let states = values("SCHEDULE_STATE_", &states, ScheduleState::from_str_name);
             let selector = labels.selector.unwrap_or_default();
             let request = ListSchedulesRequest { tenant, states, selector, ..ListSchedulesRequest::default() };
-            context
-                .list(paging, |size, token| read::page(context, request.clone().at(context.stale, size, token)))
-                .await
+            context.list_of(paging, request).await
         }
         ScheduleCommand::Show(args) => {
             let (of, stale) = (tenant.clone(), context.stale);

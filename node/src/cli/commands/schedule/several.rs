@@ -9,10 +9,9 @@ use reveille_proto::admin::v1::{
 };
 use serde::Serialize;
 
-use super::read;
 use crate::api_json::word;
 use crate::cli::commands::imported::warn_of_placeholder;
-use crate::cli::commands::{CHECKED, CommandContext, Exit, Failure, Format, Listing, Stop, View, format};
+use crate::cli::commands::{CHECKED, CommandContext, Exit, Failure, Format, Stop, View, format};
 use crate::cli::view::layout::{Cell, Tone, card};
 use crate::cli::view::own_objects;
 
@@ -92,7 +91,7 @@ pub async fn run(
 async fn choose(context: &CommandContext<'_>, of: &str, labels: &str, verb: &str) -> Result<Vec<Schedule>, Failure> {
     let (tenant, selector) = (of.to_owned(), labels.to_owned());
     let request = ListSchedulesRequest { tenant, selector, ..ListSchedulesRequest::default() };
-    let page = |size, token| read::page(context, request.clone().at(false, size, token));
+    let page = |size, token| context.client.page(request.clone(), false, size, token);
     let chosen = context.pages(SEVERAL_MAX, &page).await?;
     if chosen.more {
         let message = format!("more than {SEVERAL_MAX} schedules have these labels");

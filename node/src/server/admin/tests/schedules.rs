@@ -224,7 +224,6 @@ async fn schedules_and_runs_are_listed_by_labels_page_by_page() {
                 ..ListSchedulesRequest::default()
             };
             let page = node.schedules().list_schedules(request).await.expect("a page").into_inner();
-            assert_eq!(page.selector, selector, "the answer names the selector");
             names.extend(page.schedules.into_iter().map(|schedule| schedule.name));
             page_token = page.next_page_token;
             if page_token.is_empty() {

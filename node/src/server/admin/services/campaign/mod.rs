@@ -147,7 +147,7 @@ impl Admin {
         });
         let ((campaigns, last), freshness) = query.await?;
         let next_page_token = paging.token(last.as_ref());
-        Ok(ListCampaignsResponse { campaigns, next_page_token, freshness, selector: filter.selector.to_string() })
+        Ok(ListCampaignsResponse { campaigns, next_page_token, freshness })
     }
 
     async fn get_campaign(&self, request: GetCampaignRequest, call: &Call) -> ApiResult<GetCampaignResponse> {

@@ -37,7 +37,6 @@ impl Admin {
     async fn list_runs(&self, request: ListRunsRequest, call: &Call) -> ApiResult<ListRunsResponse> {
         let states = validate::states(&request.states)?;
         let selector = Selector::parse(&request.selector)?;
-        let applied = selector.to_string();
         let tenant = validate::tenant(&request.tenant)?;
         let (since, until) = validate::time_range(request.since_time, request.until_time)?;
         let filter = RunFilter { tenant, schedule: request.schedule, states, selector, since, until };
@@ -45,7 +44,7 @@ impl Admin {
         let RunPage { runs, last, freshness, incomplete } =
             self.list_page(&filter, &paging, request.stale, call).await?;
         let next_page_token = paging.token(last.as_ref());
-        Ok(ListRunsResponse { runs, next_page_token, freshness, selector: applied, incomplete })
+        Ok(ListRunsResponse { runs, next_page_token, freshness, incomplete })
     }
 
     async fn get_run(&self, request: GetRunRequest, call: &Call) -> ApiResult<GetRunResponse> {

@@ -146,7 +146,6 @@ impl Admin {
     async fn list_schedules(&self, request: ListSchedulesRequest, call: &Call) -> ApiResult<ListSchedulesResponse> {
         let states = validate::states(&request.states)?;
         let selector = Selector::parse(&request.selector)?;
-        let applied = selector.to_string();
         let filter =
             Filter { tenant: tenant(&request.tenant)?, states, selector, with_campaigns: request.with_campaigns };
         let paging: Paging<ScheduleId> = Paging::new("schedules", request.page_size, &request.page_token)?;
@@ -161,7 +160,7 @@ impl Admin {
         });
         let next_page_token = paging.token(last.as_ref());
         let schedules = shown.await?;
-        Ok(ListSchedulesResponse { schedules, next_page_token, freshness, selector: applied })
+        Ok(ListSchedulesResponse { schedules, next_page_token, freshness })
     }
 
     async fn get_schedule(&self, request: GetScheduleRequest, call: &Call) -> ApiResult<GetScheduleResponse> {
