@@ -210,9 +210,12 @@ fn import_without_disk_space_fails_at_once_and_can_continue() {
     let mut tries = ["8s", "30s", "120s"].iter().map(|limit| import(&format!("--timeout {limit}")));
     let full = tries.find(|ended| ended.code != Some(8) || reported(ended));
     let full = full.expect("it says what it waits for, while it waits");
-    assert_eq!(full.code, Some(8), "{full:?}");
     let at_its_end = full.stderr.lines().rfind(|line| line.contains(&why)).unwrap_or_default();
-    assert!(at_its_end.contains("the time is over"), "{full:?}");
+    // On a slow machine the import itself ends first, after a minute without room.
+    match full.code {
+        Some(8) => assert!(at_its_end.contains("the time is over"), "{full:?}"),
+        code => assert_eq!(code, Some(5), "{full:?}"),
+    }
     assert!(full.stderr.contains("; free space on its volume; on a majority"), "{full:?}");
     let logged = || node.said().lines().filter(|line| line.contains("no room for parts")).count();
     assert_eq!(logged(), 1, "once for all tries: {}", node.said());

@@ -114,7 +114,12 @@ fn secrets_and_addresses_are_in_no_log_and_secrets_in_no_data() {
     let joining: Vec<_> = environment.iter().copied().chain([("REVEILLE__JOIN", spent.as_str())]).collect();
     let two = Process::listening_by(folder.path(), "two", ["127.0.0.1:0"; 3], &joining);
     until("both vote", || one.voters() == 2);
-    let created = one.reveille("token create deploy --role editor,sender,pii --all-tenants -o name").stdout;
+    let mut created = String::new();
+    until("the token is created", || {
+        let ended = one.reveille("token create deploy --role editor,sender,pii --all-tenants -o name");
+        created = ended.stdout;
+        ended.code == Some(0)
+    });
     let deploy = created.trim();
     let reset = folder.path().join("one");
     let reset = one.reveille(&format!("token reset --data-dir {} --keep -o name", reset.display())).stdout;
